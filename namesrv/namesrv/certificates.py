@@ -5,8 +5,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from namesrv.net.tls import ServerTls
-from namesrv.net.tls_transport import HandshakeThreads
+from namesrv.net.tls.detector import ServerTls
+from namesrv.net.tls.transport import HandshakeThreads
 from namesrv.settings.certificate import Certificate
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.tls import TlsError

@@ -8,7 +8,7 @@ from typing import Final
 import msgpack
 import msgspec
 
-from namesrv.net.budget import LARGE_BYTES
+from namesrv.net.fairness.budget import LARGE_BYTES
 from namesrv.routeinfo.route_cache import ResponseMemory, RouteCache
 from namesrv.routeinfo.routes import RouteInputs
 from namesrv_remoting.address_views import AddressView

@@ -9,7 +9,7 @@ import pytest
 
 from namesrv import fast_path
 from namesrv.fast_path import FastPath
-from namesrv.net.budget import LARGE_BYTES
+from namesrv.net.fairness.budget import LARGE_BYTES
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.request import LONGEST_FAST_REQUEST
 from namesrv_remoting.errors import RemoteProtocolError

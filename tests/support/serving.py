@@ -10,15 +10,15 @@ from typing import Any, Final
 
 import pytest
 
-from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Dispatcher, Handler, Reply
-from namesrv.net.fair_scheduler import FairScheduler
+from namesrv.net.fairness.budget import MemoryBudget
+from namesrv.net.fairness.fair_scheduler import FairScheduler
 from namesrv.net.listeners import Listeners
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.remoting_server import ConnectionObserver, RemotingServer
 from namesrv.net.request import Connection, ReceiveRules, Request
 from namesrv.net.slots import ConnectionSlots
-from namesrv.net.tls import ServerTls
+from namesrv.net.tls.detector import ServerTls
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from namesrv_remoting.command import RemotingCommand

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Final
 
 from namesrv.access.guard import AccessGuard, RefusalListener
-from namesrv.net.read_shares import NetworkShare
+from namesrv.net.fairness.read_shares import NetworkShare
 from namesrv.net.request import Request
 from namesrv.settings.limits import RequestQuotas
 from namesrv_remoting.errors import ResponseError, SystemBusyError

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from namesrv.net.account import MemoryAccount
 from namesrv.net.deadlines import Deadlines
+from namesrv.net.fairness.account import MemoryAccount
 from namesrv.net.receiver import Receiver, State
 
 _BODY: Final = State.BODY

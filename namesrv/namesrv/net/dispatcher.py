@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Protocol
 
-from namesrv.net.budget import LARGE_BYTES
+from namesrv.net.fairness.budget import LARGE_BYTES
 from namesrv.net.header_checks import HeaderVerdict
 from namesrv.net.request import ReceiveRules, Request, Response
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode

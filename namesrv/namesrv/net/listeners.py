@@ -13,7 +13,7 @@ from typing import Final
 from namesrv.net.peer import Peer, address_text
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.remoting_server import RemotingServer
-from namesrv.net.tls import ServerTls, TlsDetector
+from namesrv.net.tls.detector import ServerTls, TlsDetector
 from namesrv_remoting.address_views import DEFAULT_LISTENER
 
 BACKLOG: Final = 4096

@@ -16,17 +16,17 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
 
-from namesrv.net.account import SMALL_BYTES, MemoryAccount
-from namesrv.net.budget import LARGE_BYTES, MemoryBudget
 from namesrv.net.connection_input import ConnectionInput
-from namesrv.net.costs import COPIED_READ_COST, DISPATCH_COST, FRAME_COST, READ_COST
 from namesrv.net.deadlines import NEVER, Deadlines
-from namesrv.net.fair_scheduler import FairScheduler
+from namesrv.net.fairness.account import SMALL_BYTES, MemoryAccount
+from namesrv.net.fairness.budget import LARGE_BYTES, MemoryBudget
+from namesrv.net.fairness.costs import COPIED_READ_COST, DISPATCH_COST, FRAME_COST, READ_COST
+from namesrv.net.fairness.fair_scheduler import FairScheduler
+from namesrv.net.fairness.read_shares import NetworkShare, ReadShares
 from namesrv.net.header_checks import HeaderVerdict, check_header
 from namesrv.net.limits import ServerLimits
 from namesrv.net.peer import Peer, address_text
 from namesrv.net.proxy_header import ProxyHeader
-from namesrv.net.read_shares import NetworkShare, ReadShares
 from namesrv.net.receiver import Event, HeaderReceived, Receiver, State
 from namesrv.net.request import (
     LONGEST_FAST_REQUEST,

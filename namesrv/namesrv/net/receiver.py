@@ -8,7 +8,7 @@ reserved slot), begins with an event for its header; further events wait until t
 which only `drop_body` is possible. After an error the caller ends the receiver.
 
 The receiver subtracts the cost of the reads and events that pass through it from the share of the peer's network, as
-`costs.py` explains. The caller compares the share with its limit, and calls `next_event` again in a later iteration.
+`fairness/costs.py` explains. The caller compares the share with its limit, and calls `next_event` again in a later iteration.
 """
 
 import mmap
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, cast
 
-from namesrv.net.costs import FRAME_COST, READ_COST, Share, copy_cost
+from namesrv.net.fairness.costs import FRAME_COST, READ_COST, Share, copy_cost
 from namesrv.net.limits import ServerLimits
 from namesrv.net.proxy_header import ProxyHeader, read_proxy_header
 from namesrv_remoting.errors import RemoteProtocolError, without_traceback

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Protocol
 
-from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Dispatcher
-from namesrv.net.fair_scheduler import FairScheduler
+from namesrv.net.fairness.budget import MemoryBudget
+from namesrv.net.fairness.fair_scheduler import FairScheduler
+from namesrv.net.fairness.read_shares import ReadShares
 from namesrv.net.limits import ServerLimits
 from namesrv.net.protocol import ServerConnection
-from namesrv.net.read_shares import ReadShares
 from namesrv.net.request import FastPath
 from namesrv.net.slots import ConnectionSlots
 from namesrv.periodic import Periodic

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
+from namesrv.net.fairness.read_shares import NetworkShare
 from namesrv.net.header_checks import HeaderVerdict
 from namesrv.net.peer import Peer
-from namesrv.net.read_shares import NetworkShare
 from namesrv_remoting.command import RemotingCommand
 
 # The dispatcher answers longer requests.

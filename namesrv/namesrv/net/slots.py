@@ -5,7 +5,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Final
 
-from namesrv.net.budget import MemoryBudget
+from namesrv.net.fairness.budget import MemoryBudget
 from namesrv.net.limits import ServerLimits
 from namesrv.net.protocol import ServerConnection
 from namesrv_remoting.errors import RemoteProtocolError

@@ -15,11 +15,11 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from namesrv.context import Namesrv
+from namesrv.net.fairness.read_shares import ReadShares
 from namesrv.net.listeners import listening_on
-from namesrv.net.read_shares import ReadShares
 from namesrv.net.remoting_server import RemotingServer
-from namesrv.net.tls import ServerTls
-from namesrv.net.tls_transport import TLS_HANDSHAKE, HandshakeListener, TlsTransport
+from namesrv.net.tls.detector import ServerTls
+from namesrv.net.tls.transport import TLS_HANDSHAKE, HandshakeListener, TlsTransport
 from namesrv.observability.discovery import NAME_SERVERS_PAGE, Discovery
 from namesrv.observability.pages import PAGES, application
 from namesrv.settings.limits import NAME_SERVERS_CONNECTIONS

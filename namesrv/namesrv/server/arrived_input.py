@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from namesrv.net.fair_scheduler import FairScheduler
-from namesrv.net.read_shares import ReadShares
+from namesrv.net.fairness.fair_scheduler import FairScheduler
+from namesrv.net.fairness.read_shares import ReadShares
 from namesrv_runtime.clock import Clock
 
 # Iterations of the event loop before brokers are judged, each of which reads all readable sockets: one to accept a

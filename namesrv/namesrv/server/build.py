@@ -15,7 +15,7 @@ from namesrv.encoded_routes import EncodedRoutes
 from namesrv.fast_path import FastPath
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.kv import KVConfig
-from namesrv.net.budget import MemoryBudget
+from namesrv.net.fairness.budget import MemoryBudget
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.slots import ConnectionSlots
 from namesrv.peer_views import PeerViews

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from namesrv import version
-from namesrv.net.fair_scheduler import FairScheduler
+from namesrv.net.fairness.fair_scheduler import FairScheduler
+from namesrv.net.fairness.read_shares import ReadShares
 from namesrv.net.listeners import Listeners
 from namesrv.net.peer import address_text
-from namesrv.net.read_shares import ReadShares
 from namesrv.net.remoting_server import RemotingServer
 from namesrv.observability.surface import HttpAddresses, http_ports
 from namesrv.processors.table import dispatcher_of

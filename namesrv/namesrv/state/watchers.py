@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from namesrv.encoded_routes import EncodedResponse, RoutesInView
-from namesrv.net.fair_scheduler import computing_seconds
+from namesrv.net.fairness.fair_scheduler import computing_seconds
 from namesrv_remoting.bodies.base import chunked
 
 # Processor time for ending watches in one slice, after which the event loop polls the sockets again.

@@ -8,7 +8,7 @@ import pytest
 
 from namesrv.net.dispatcher import Dispatcher
 from namesrv.net.listeners import Listeners
-from namesrv.net.tls import ServerTls
+from namesrv.net.tls.detector import ServerTls
 from tests.support.fake_clock import FakeClock, settle, until
 from tests.support.ipv6 import can_use_ipv6
 from tests.support.raw_peer import RawPeer

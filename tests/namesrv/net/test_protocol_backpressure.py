@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from namesrv.net.budget import LARGE_BYTES
 from namesrv.net.dispatcher import Reply
-from namesrv.net.fair_scheduler import BatchSize, FairScheduler
+from namesrv.net.fairness.budget import LARGE_BYTES
+from namesrv.net.fairness.fair_scheduler import BatchSize, FairScheduler
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.request import Request
 from tests.support.fake_clock import settle, until

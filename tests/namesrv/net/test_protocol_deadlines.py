@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from namesrv.net.fairness.read_shares import ITERATION_COST
 from namesrv.net.protocol import ServerConnection
-from namesrv.net.read_shares import ITERATION_COST
 from tests.support.fake_clock import until
 from tests.support.serving import ECHO, LARGE, Gate, serving
 from tests.support.spelling import JSON, ONEWAY, cut, json_frame, native_frame

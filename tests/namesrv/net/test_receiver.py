@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.net.costs import FRAME_COST, READ_COST, copy_cost
+from namesrv.net.fairness.costs import FRAME_COST, READ_COST, copy_cost
 from namesrv.net.receiver import HeaderReceived, Receiver, State
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame

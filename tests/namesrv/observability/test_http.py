@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from namesrv.net.tls import ServerTls
+from namesrv.net.tls.detector import ServerTls
 from namesrv.observability.http import LIMITS, HttpListener
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.tls import server_context

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.net.read_shares import LEAST_SHARE
+from namesrv.net.fairness.read_shares import LEAST_SHARE
 from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.server.arrived_input import ArrivedInput
 from namesrv.server.housekeeping import Housekeeping

@@ -20,14 +20,14 @@ from OpenSSL import SSL
 from starlette.applications import Starlette
 
 from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
-from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Reply
+from namesrv.net.fairness.budget import MemoryBudget
+from namesrv.net.fairness.read_shares import ITERATION_COST, NetworkShare, ReadShares
 from namesrv.net.protocol import ServerConnection
-from namesrv.net.read_shares import ITERATION_COST, NetworkShare, ReadShares
 from namesrv.net.request import Request
-from namesrv.net.tls import ServerTls, TlsDetector
-from namesrv.net.tls_session import TlsSession
-from namesrv.net.tls_transport import HandshakeThreads, TlsTransport
+from namesrv.net.tls.detector import ServerTls, TlsDetector
+from namesrv.net.tls.session import TlsSession
+from namesrv.net.tls.transport import HandshakeThreads, TlsTransport
 from namesrv.observability.http import HttpListener
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols

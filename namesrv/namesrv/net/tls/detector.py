@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from namesrv.net.connection_tls import ConnectionTls
+from namesrv.net.fairness.read_shares import ReadShares
 from namesrv.net.protocol import ServerConnection, refusal
 from namesrv.net.proxy_header import read_proxy_header
-from namesrv.net.read_shares import ReadShares
-from namesrv.net.tls_transport import TLS_HANDSHAKE, HandshakeThreads, TlsTransport
+from namesrv.net.tls.connection import ConnectionTls
+from namesrv.net.tls.transport import TLS_HANDSHAKE, HandshakeThreads, TlsTransport
 from namesrv_remoting.errors import TLS_REQUIRED_REMARK, RemoteProtocolError
 from namesrv_remoting.frames import HEAD, MAX_FRAME_BYTES, MAX_HEADER_BYTES, Frame, needed_bytes
 from namesrv_remoting.serializers import decode_frame

@@ -6,8 +6,8 @@ import itertools
 import pytest
 
 from namesrv.net.dispatcher import Reply
+from namesrv.net.fairness.read_shares import ITERATION_COST, LEAST_SHARE, WAITING_COST, ReadShares
 from namesrv.net.protocol import ServerConnection
-from namesrv.net.read_shares import ITERATION_COST, LEAST_SHARE, WAITING_COST, ReadShares
 from namesrv.net.request import Request
 from tests.support.fake_clock import settle, until
 from tests.support.serving import serving

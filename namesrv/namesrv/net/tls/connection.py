@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Final
 
 from namesrv.net.protocol import ServerConnection
-from namesrv.net.tls_transport import HandshakeListener
+from namesrv.net.tls.transport import HandshakeListener
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.clock import Clock
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from namesrv.net.budget import LARGE_BYTES, MemoryBudget
+from namesrv.net.fairness.budget import LARGE_BYTES, MemoryBudget
 
 # Requests up to this size are not charged, and as many waiting bytes are never refused.
 SMALL_BYTES: Final = 4 * 1024

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Reply
+from namesrv.net.fairness.budget import MemoryBudget
 from namesrv.net.request import Request
 from tests.support.fake_clock import settle, until
 from tests.support.serving import ECHO, Gate, serving

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 
-from namesrv.net.fair_scheduler import BatchSize, FairScheduler
+from namesrv.net.fairness.fair_scheduler import BatchSize, FairScheduler
 from tests.support.fake_clock import settle
 
 

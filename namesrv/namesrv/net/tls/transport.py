@@ -15,9 +15,9 @@ from queue import PriorityQueue
 from typing import Any, Final, cast
 
 from namesrv.histogram import WAIT_BOUNDS, Histogram
-from namesrv.net.costs import TLS_RECORD_COST, TLS_RECORD_WITHOUT_DATA_COST, copy_cost
-from namesrv.net.read_shares import NetworkShare, ReadShares
-from namesrv.net.tls_session import RECORD_BYTES, TlsSession
+from namesrv.net.fairness.costs import TLS_RECORD_COST, TLS_RECORD_WITHOUT_DATA_COST, copy_cost
+from namesrv.net.fairness.read_shares import NetworkShare, ReadShares
+from namesrv.net.tls.session import RECORD_BYTES, TlsSession
 from namesrv_remoting.addresses import network_of
 from namesrv_remoting.errors import RemoteProtocolError, without_traceback
 from namesrv_runtime.threads import NoThreadError, thread_starts

@@ -1,0 +1,1 @@
+"""What one peer may take from the others: memory, reads, requests."""

@@ -1,0 +1,1 @@
+"""TLS of accepted connections."""
