@@ -29,7 +29,7 @@ printf '\n\ndef pytest_make_parametrize_id(argname):\n    return argname\n' >>"$
 cd "$scratch"
 mutmut=../../.venv/bin/mutmut
 # A run with few mutants makes all mutants, and records the functions that each test calls.
-"$mutmut" run --max-children 1 'namesrv.routeinfo.liveness.*__mutmut_1' >setup.txt 2>&1 || { tail -c 2000 setup.txt; exit 1; }
+"$mutmut" run --max-children 1 'namesrv.routeinfo.tables.liveness.*__mutmut_1' >setup.txt 2>&1 || { tail -c 2000 setup.txt; exit 1; }
 # Leave out the table of requests: Python builds it at import, before mutmut activates a mutant.
 "$mutmut" results --all true | awk '{ sub(/:$/, "", $1); print $1 }' | grep -v -F requests.x__table__ |
     grep -E -e "$pattern" | sort >mutants.txt

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from namesrv.histogram import WAIT_BOUNDS, Histogram
-from namesrv.routeinfo.effects import Effect, Registered
-from namesrv.routeinfo.records import Reason
+from namesrv.routeinfo.tables.effects import Effect, Registered
+from namesrv.routeinfo.tables.records import Reason
 from namesrv_runtime.write_state import WriteState
 
 REASONS: Final[tuple[Reason, ...]] = ("silent", "disconnected", "unregistered", "superseded")

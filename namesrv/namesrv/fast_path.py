@@ -26,8 +26,8 @@ from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.net.request import LONGEST_FAST_REQUEST, Connection
 from namesrv.peer_views import PeerViews
 from namesrv.routeinfo.manager import RouteInfoManager
-from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.routeinfo.route_cache import RouteCache
+from namesrv.routeinfo.tables.records import BrokerAddrInfo
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.extensions import heartbeat_state
 from namesrv_remoting.bodies.topic import DataVersion

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Final
 from namesrv.context import Namesrv
 from namesrv.net.protocol import ServerConnection
 from namesrv.routeinfo.acting_master import makes_routes
-from namesrv.routeinfo.effects import Audited, BrokerEffect, address_fields
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables.effects import Audited, BrokerEffect, address_fields
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.tables.route_tables import RouteTables
 from namesrv.yielding import in_chunks
 from namesrv_remoting.access import AccessFile, Account, Permission
 from namesrv_remoting.addresses import address_of

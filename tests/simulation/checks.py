@@ -4,9 +4,9 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from namesrv.routeinfo.effects import Effect, Evicted, RouteChanged
-from namesrv.routeinfo.records import BrokerAddrInfo
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables.effects import Effect, Evicted, RouteChanged
+from namesrv.routeinfo.tables.records import BrokerAddrInfo
+from namesrv.routeinfo.tables.route_tables import RouteTables
 from namesrv_client.routes.route import RouteChange
 from namesrv_remoting.bodies.extensions import PulledRoutes, PullRoutesRequest
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from namesrv.routeinfo.effects import Effect, Evicted, Registered, RouteChanged
+from namesrv.routeinfo.tables.effects import Effect, Evicted, Registered, RouteChanged
 from namesrv.server.controller import NamesrvController
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings

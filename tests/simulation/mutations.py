@@ -42,7 +42,7 @@ class Mutation:
 MUTATIONS: Final = (
     Mutation(
         "a broker is silent after a quarter of its expiry",
-        "namesrv.routeinfo.records",
+        "namesrv.routeinfo.tables.records",
         "return self.last_update + self.expiry_seconds",
         "return self.last_update + self.expiry_seconds / 4",
     ),
@@ -84,7 +84,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "every second counts as lateness",
-        "namesrv.routeinfo.liveness",
+        "namesrv.routeinfo.tables.liveness",
         "return max(0.0, lateness_seconds - busy_seconds)",
         "return 0.3",
     ),
@@ -122,19 +122,19 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a watch misses the change right after its revision",
-        "namesrv.routeinfo.revisions",
+        "namesrv.routeinfo.tables.revisions",
         "return [topic for topic in topics if last(topic) > since]",
         "return [topic for topic in topics if last(topic) > since + 1]",
     ),
     Mutation(
         "a watch repeats the last change",
-        "namesrv.routeinfo.revisions",
+        "namesrv.routeinfo.tables.revisions",
         "return [topic for topic in topics if last(topic) > since]",
         "return [topic for topic in topics if last(topic) >= since]",
     ),
     Mutation(
         "cached responses are kept when routes change",
-        "namesrv.routeinfo.rows",
+        "namesrv.routeinfo.tables.rows",
         "return NextRows(lambda row, _: None if row is None else TopicRow(row.queues))",
         "return NextRows(lambda row, _: row)",
     ),

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv.routeinfo.tables.records import BrokerAddrInfo
 from namesrv_spark_jobs.transforms import schema as schemas
 from tests.support.heartbeat_files import Line, read_log
 from tests.support.in_process import namesrv_in_process

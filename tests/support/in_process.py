@@ -12,7 +12,7 @@ from namesrv.access.guard import AccessGuard
 from namesrv.access.quotas import RequestLimiter
 from namesrv.context import Namesrv
 from namesrv.net.protocol import ServerConnection
-from namesrv.routeinfo.effects import Effect
+from namesrv.routeinfo.tables.effects import Effect
 from namesrv.server.controller import NamesrvController
 from namesrv.server.reload import Reloader
 from namesrv.settings.flags import parse

@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from namesrv.routeinfo.checks import check_registration
-from namesrv.routeinfo.effects import Effect, RouteChanged
 from namesrv.routeinfo.eviction import plan_removal
-from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration, RouteOptions
 from namesrv.routeinfo.registration import plan_registration
 from namesrv.routeinfo.route_cache import ResponseMemory, RouteCache
 from namesrv.routeinfo.routes import RouteInputs
-from namesrv.routeinfo.rows import RowChanges
 from namesrv.routeinfo.rules import Rules, TableLimits, TableQuotas, TakeoverPolicy
 from namesrv.routeinfo.shares import Holdings
-from namesrv.routeinfo.tables import Changes, RouteTables
+from namesrv.routeinfo.tables.effects import Effect, RouteChanged
+from namesrv.routeinfo.tables.liveness import LivenessClock
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration, RouteOptions
+from namesrv.routeinfo.tables.route_tables import Changes, RouteTables
+from namesrv.routeinfo.tables.rows import RowChanges
 from namesrv.routeinfo.write_section import WriteSection
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.register import RegisterBrokerBody

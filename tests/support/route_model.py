@@ -11,10 +11,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS
 from namesrv.routeinfo.manager import OTHER_CONNECTION_NOTE_SECONDS
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration, RouteOptions
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables.connections import MAX_OTHER_CONNECTIONS
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration, RouteOptions
+from namesrv.routeinfo.tables.route_tables import RouteTables
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, ResponseError, SystemError_

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any
 
-from namesrv.routeinfo import rows as topic_rows
-from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables import rows as topic_rows
+from namesrv.routeinfo.tables.connections import MAX_OTHER_CONNECTIONS
+from namesrv.routeinfo.tables.route_tables import RouteTables
 from namesrv_remoting.bodies.route import QueueData
 
 

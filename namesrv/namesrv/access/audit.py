@@ -30,7 +30,7 @@ from namesrv.access.audit_lines import (
 from namesrv.access.audit_windows import WINDOW_SECONDS, RefusalWindow, RegistrationWindow, is_registration
 from namesrv.net.dispatcher import Handler, Reply
 from namesrv.net.request import Connection, Request
-from namesrv.routeinfo.effects import Effect
+from namesrv.routeinfo.tables.effects import Effect
 from namesrv.settings.model import Settings
 from namesrv_remoting.access import AccessFile
 from namesrv_remoting.codes import RequestCode

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
-from namesrv.routeinfo.effects import Audited, Effect
+from namesrv.routeinfo.tables.effects import Audited, Effect
 from namesrv_remoting.access import AccessFile, Account
 from namesrv_runtime.line_log.queue import Item
 from namesrv_runtime.line_log.writer import Encoder, encoded

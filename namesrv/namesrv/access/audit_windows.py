@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from namesrv.access.audit_lines import Change, Refusal, RepeatedChange
-from namesrv.routeinfo.effects import Registered
-from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv.routeinfo.tables.effects import Registered
+from namesrv.routeinfo.tables.records import BrokerAddrInfo
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.requests import REQUESTS, AccessClass
 

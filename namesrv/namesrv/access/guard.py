@@ -18,9 +18,9 @@ from namesrv.access.reservations import Judgement, Reservations, judge, occupant
 from namesrv.net.header_checks import HeaderVerdict
 from namesrv.net.peer import ConnectionIdentity
 from namesrv.net.request import Connection, Request
-from namesrv.routeinfo.effects import Effect, Evicted
-from namesrv.routeinfo.records import BrokerAddrInfo
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables.effects import Effect, Evicted
+from namesrv.routeinfo.tables.records import BrokerAddrInfo
+from namesrv.routeinfo.tables.route_tables import RouteTables
 from namesrv.yielding import in_chunks
 from namesrv_remoting.access import ROCKETMQ_CLASSES, AccessFile, Account, Permission
 from namesrv_remoting.addresses import address_of

@@ -9,8 +9,8 @@ closely than the rules of the occupant, which counts as a squatter then.
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.tables.route_tables import RouteTables
 from namesrv_remoting.access import Account, Permission, Specificity
 from namesrv_remoting.codes import RequestCode
 

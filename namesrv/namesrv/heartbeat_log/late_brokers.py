@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Final
 
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.tables.route_tables import RouteTables
 from namesrv_remoting.bodies.base import Steps, chunked
 
 # Silence in heartbeat intervals after which a broker is late: it has lost one heartbeat, or is dead.

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from namesrv.routeinfo.effects import Effect, Evicted, Registered
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
-from namesrv.routeinfo.rows import QueueRow, RowChange, difference, place_in, queues_of
+from namesrv.routeinfo.tables.effects import Effect, Evicted, Registered
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.tables.rows import QueueRow, RowChange, difference, place_in, queues_of
 from namesrv_remoting.bodies.route import BrokerData
 from namesrv_runtime.line_log.queue import Item, Light
 from namesrv_runtime.line_log.writer import Encoder

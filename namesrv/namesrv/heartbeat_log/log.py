@@ -16,11 +16,11 @@ from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.heartbeat_log.lines import EffectLine, EventLine, HeartbeatLines, RoutesPublished
 from namesrv.heartbeat_log.served_revisions import ServedRevisions
 from namesrv.net.request import Connection
-from namesrv.routeinfo.effects import Effect, Evicted, Registered, Scanned
-from namesrv.routeinfo.liveness import LivenessClock
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
-from namesrv.routeinfo.rows import RowChanges
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables.effects import Effect, Evicted, Registered, Scanned
+from namesrv.routeinfo.tables.liveness import LivenessClock
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.tables.route_tables import RouteTables
+from namesrv.routeinfo.tables.rows import RowChanges
 from namesrv.settings.model import Settings
 from namesrv.yielding import run_in_steps
 from namesrv_remoting.bodies.base import chunked

@@ -8,7 +8,8 @@ reserved slot), begins with an event for its header; further events wait until t
 which only `drop_body` is possible. After an error the caller ends the receiver.
 
 The receiver subtracts the cost of the reads and events that pass through it from the share of the peer's network, as
-`fairness/costs.py` explains. The caller compares the share with its limit, and calls `next_event` again in a later iteration.
+`fairness/costs.py` explains. The caller compares the share with its limit, and calls `next_event` again in a later
+iteration.
 """
 
 import mmap

@@ -11,7 +11,7 @@ from namesrv.net.request import Request
 from namesrv.processors.live_settings import apply_update, effective_properties
 from namesrv.processors.topic_lists import TopicLists
 from namesrv.routeinfo.routes import system_topics
-from namesrv.routeinfo.rows import QueueRow
+from namesrv.routeinfo.tables.rows import QueueRow
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.route import ClusterInfo, KVTable, TopicList, read_queue_datas
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG, RequestCode

@@ -13,7 +13,7 @@ from namesrv.net.request import Request
 from namesrv.processors.admin import log_change
 from namesrv.revocation import revoke_registrations
 from namesrv.routeinfo.manager import RouteInfoManager
-from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, RegisterResult, Registration
 from namesrv.yielding import run_in_steps
 from namesrv_remoting.access import AccessFile
 from namesrv_remoting.address_views import BrokerIdentity

@@ -9,8 +9,8 @@ from typing import Final
 
 from namesrv.access.audit_lines import cut
 from namesrv.context import Namesrv
-from namesrv.routeinfo.rows import queues_of
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables.route_tables import RouteTables
+from namesrv.routeinfo.tables.rows import queues_of
 from namesrv.state.lost_routes import LostRoute
 from namesrv_remoting.address_views import AddressView, BrokerIdentity
 from namesrv_remoting.codes import AUTO_CREATE_TOPIC, MASTER_ID, PERM_WRITE

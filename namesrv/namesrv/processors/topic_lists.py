@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 from namesrv.routeinfo.manager import RouteInfoManager
-from namesrv.routeinfo.rows import QueueRow
+from namesrv.routeinfo.tables.rows import QueueRow
 from namesrv.yielding import in_chunks
 from namesrv_remoting.bodies.dialects import Dialect
 from namesrv_remoting.bodies.route import TopicList

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from namesrv.routeinfo.records import BrokerAddrInfo, Registration
-from namesrv.routeinfo.rows import CHUNK_TOPICS
 from namesrv.routeinfo.rules import LimitExceededError, Rules, TableLimits
 from namesrv.routeinfo.shares import check_shares, is_new_broker, over_quota
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, Registration
+from namesrv.routeinfo.tables.route_tables import RouteTables
+from namesrv.routeinfo.tables.rows import CHUNK_TOPICS
 from namesrv.routeinfo.takeovers import replaced_by, takeover_by, takeover_refusal
 from namesrv.routeinfo.topics import topics_dropped
 from namesrv.routeinfo.write_section import WriteSection

@@ -3,10 +3,10 @@
 from typing import Final, NamedTuple
 
 from namesrv.routeinfo.acting_master import loses_write
-from namesrv.routeinfo.effects import Evicted, Fenced, MinBrokerIdChanged, Unregistered
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason, RouteOptions
-from namesrv.routeinfo.rows import row_with
-from namesrv.routeinfo.tables import Changes, RouteTables
+from namesrv.routeinfo.tables.effects import Evicted, Fenced, MinBrokerIdChanged, Unregistered
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo, Reason, RouteOptions
+from namesrv.routeinfo.tables.route_tables import Changes, RouteTables
+from namesrv.routeinfo.tables.rows import row_with
 from namesrv.routeinfo.topics import plan_perms
 from namesrv.routeinfo.write_section import WriteSection
 from namesrv_remoting.bodies.base import Steps, chunked

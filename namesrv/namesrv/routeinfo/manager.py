@@ -17,20 +17,8 @@ from functools import partial
 from typing import Any, Final
 
 from namesrv.routeinfo.checks import check_routes, check_topics
-from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS, OtherConnection
-from namesrv.routeinfo.effects import Effect, Fenced, OverQuota, ProcessStopped, RouteChanged, Scanned
 from namesrv.routeinfo.eviction import Removal, remove, silent_brokers
-from namesrv.routeinfo.liveness import NEVER, LivenessClock
-from namesrv.routeinfo.records import (
-    BrokerAddrInfo,
-    BrokerLiveInfo,
-    RegisterResult,
-    Registration,
-    RouteOptions,
-)
 from namesrv.routeinfo.registration import refresh, register
-from namesrv.routeinfo.revisions import RouteRevisions
-from namesrv.routeinfo.rows import CHUNK_TOPICS, RowChanges, TopicRow, queues_of
 from namesrv.routeinfo.rules import (
     LimitExceededError,
     Rules,
@@ -39,10 +27,22 @@ from namesrv.routeinfo.rules import (
     TakeoverPolicy,
 )
 from namesrv.routeinfo.shares import Holdings
-from namesrv.routeinfo.tables import Changes, RouteTables
+from namesrv.routeinfo.tables.connections import MAX_OTHER_CONNECTIONS, OtherConnection
+from namesrv.routeinfo.tables.effects import Effect, Fenced, OverQuota, ProcessStopped, RouteChanged, Scanned
+from namesrv.routeinfo.tables.liveness import NEVER, LivenessClock
+from namesrv.routeinfo.tables.records import (
+    BrokerAddrInfo,
+    BrokerLiveInfo,
+    RegisterResult,
+    Registration,
+    RouteOptions,
+)
+from namesrv.routeinfo.tables.revisions import RouteRevisions
+from namesrv.routeinfo.tables.route_tables import Changes, RouteTables
+from namesrv.routeinfo.tables.rows import CHUNK_TOPICS, RowChanges, TopicRow, queues_of
+from namesrv.routeinfo.tables.write_removal import WriteRemoval, ended_removals
 from namesrv.routeinfo.takeovers import attempted_takeover, is_in_use, takeover_refusal
 from namesrv.routeinfo.topics import plan_delete_topic, plan_perms, plan_register_topic
-from namesrv.routeinfo.write_removal import WriteRemoval, ended_removals
 from namesrv.routeinfo.write_section import WriteSection
 from namesrv.rwlock import ReadWriteLock
 from namesrv.yielding import run_in_steps

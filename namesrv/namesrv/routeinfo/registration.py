@@ -27,12 +27,12 @@ from msgspec.structs import replace
 
 from namesrv.routeinfo.acting_master import loses_write, registers_without_write
 from namesrv.routeinfo.checks import check_registration
-from namesrv.routeinfo.connections import OtherConnection
-from namesrv.routeinfo.effects import Evicted, MinBrokerIdChanged, Registered
 from namesrv.routeinfo.eviction import Removal, remove
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration, RouteOptions
-from namesrv.routeinfo.rows import row_with
-from namesrv.routeinfo.tables import Changes, Prepared, RouteTables
+from namesrv.routeinfo.tables.connections import OtherConnection
+from namesrv.routeinfo.tables.effects import Evicted, MinBrokerIdChanged, Registered
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration, RouteOptions
+from namesrv.routeinfo.tables.route_tables import Changes, Prepared, RouteTables
+from namesrv.routeinfo.tables.rows import row_with
 from namesrv.routeinfo.takeovers import squats, superseded_entries
 from namesrv.routeinfo.topics import plan_perms, topics_dropped
 from namesrv.routeinfo.write_section import WriteSection

@@ -15,7 +15,7 @@ import msgspec
 
 from namesrv.routeinfo.acting_master import is_shown_as_it_is
 from namesrv.routeinfo.routes import RouteInputs
-from namesrv.routeinfo.rows import TopicRow
+from namesrv.routeinfo.tables.rows import TopicRow
 from namesrv_remoting.address_views import AddressView
 from namesrv_remoting.bodies.route import TopicRouteData
 

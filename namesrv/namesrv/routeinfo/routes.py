@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import msgspec
 
 from namesrv.routeinfo.acting_master import is_shown_as_it_is, shown_to_clients
-from namesrv.routeinfo.records import BrokerAddrInfo, RouteOptions
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, RouteOptions
+from namesrv.routeinfo.tables.route_tables import RouteTables
 from namesrv_remoting.address_views import AddressView
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
 from namesrv_remoting.zones import ZoneFallback

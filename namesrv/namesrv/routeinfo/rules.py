@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from namesrv.routeinfo.records import RouteOptions
+from namesrv.routeinfo.tables.records import RouteOptions
 from namesrv_remoting.errors import BadRequestError
 
 

@@ -12,11 +12,11 @@ from itertools import chain
 from random import choice
 from typing import Final, Literal, NamedTuple
 
-from namesrv.routeinfo.effects import OverQuota
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Registration, RouteOptions
-from namesrv.routeinfo.rows import CHUNK_TOPICS
 from namesrv.routeinfo.rules import LimitExceededError, Rules, TableQuotas
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables.effects import OverQuota
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo, Registration, RouteOptions
+from namesrv.routeinfo.tables.route_tables import RouteTables
+from namesrv.routeinfo.tables.rows import CHUNK_TOPICS
 from namesrv.routeinfo.topics import topics_added
 from namesrv_remoting.bodies.base import Steps, chunked
 from namesrv_remoting.requests import AccessClass

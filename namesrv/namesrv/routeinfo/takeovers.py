@@ -12,11 +12,11 @@ restarts elsewhere takes its place at once. Three rules protect a live broker fr
 
 from collections.abc import Iterator
 
-from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS
-from namesrv.routeinfo.effects import TakeoverAttempted
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Registration
 from namesrv.routeinfo.rules import Rules
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables.connections import MAX_OTHER_CONNECTIONS
+from namesrv.routeinfo.tables.effects import TakeoverAttempted
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo, Registration
+from namesrv.routeinfo.tables.route_tables import RouteTables
 from namesrv_remoting.errors import NoPermissionError
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from namesrv.routeinfo.records import Registration, RouteOptions
-from namesrv.routeinfo.rows import CHUNK_TOPICS, TopicRow, queues_of, row_with
-from namesrv.routeinfo.tables import Changes, RouteTables
+from namesrv.routeinfo.tables.records import Registration, RouteOptions
+from namesrv.routeinfo.tables.route_tables import Changes, RouteTables
+from namesrv.routeinfo.tables.rows import CHUNK_TOPICS, TopicRow, queues_of, row_with
 from namesrv_remoting.bodies.base import Steps, chunked
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.codes import PERM_WRITE

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from namesrv.routeinfo.effects import Effect, RouteChanged, WritePermissionChanged
-from namesrv.routeinfo.rows import RowChanges
 from namesrv.routeinfo.rules import Rules
 from namesrv.routeinfo.shares import Holdings
-from namesrv.routeinfo.tables import Prepared, RouteTables
-from namesrv.routeinfo.write_removal import WriteRemoval
+from namesrv.routeinfo.tables.effects import Effect, RouteChanged, WritePermissionChanged
+from namesrv.routeinfo.tables.route_tables import Prepared, RouteTables
+from namesrv.routeinfo.tables.rows import RowChanges
+from namesrv.routeinfo.tables.write_removal import WriteRemoval
 
 
 @dataclass(slots=True)

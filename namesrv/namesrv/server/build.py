@@ -19,12 +19,12 @@ from namesrv.net.fairness.budget import MemoryBudget
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.slots import ConnectionSlots
 from namesrv.peer_views import PeerViews
-from namesrv.routeinfo.effects import Effect
-from namesrv.routeinfo.liveness import LivenessClock, WaitClock
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.routes import RouteInputs
-from namesrv.routeinfo.tables import RouteTables
-from namesrv.routeinfo.write_removal import WriteRemoval
+from namesrv.routeinfo.tables.effects import Effect
+from namesrv.routeinfo.tables.liveness import LivenessClock, WaitClock
+from namesrv.routeinfo.tables.route_tables import RouteTables
+from namesrv.routeinfo.tables.write_removal import WriteRemoval
 from namesrv.served_routes import ServedRoutes
 from namesrv.server.effects import EffectSink
 from namesrv.server.start_error import needed

@@ -2,7 +2,7 @@
 
 All effects go to this one sink, which runs on the event loop after the lock is released and must not block. Observers
 (heartbeat log, audit trail, metrics and others, see `_observers` in build.py) receive every effect first. Each effect
-defines how it is shown (routeinfo/effects.py).
+defines how it is shown (routeinfo/tables/effects.py).
 """
 
 import logging
@@ -13,8 +13,8 @@ from typing import Final
 from namesrv.context import Spawn
 from namesrv.net.protocol import ServerConnection
 from namesrv.peer_views import PeerViews
-from namesrv.routeinfo.effects import Effect, Evicted, MinBrokerIdChanged, Registered, RouteChanged, identity
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables.effects import Effect, Evicted, MinBrokerIdChanged, Registered, RouteChanged, identity
+from namesrv.routeinfo.tables.route_tables import RouteTables
 from namesrv.state.boot import Boot
 from namesrv.state.events import EventRing
 from namesrv.state.watchers import RouteWatchers

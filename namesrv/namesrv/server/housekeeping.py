@@ -8,7 +8,7 @@ from typing import Final
 
 from namesrv.context import Namesrv
 from namesrv.periodic import Periodic
-from namesrv.routeinfo.liveness import LONGEST_TICK_SECONDS
+from namesrv.routeinfo.tables.liveness import LONGEST_TICK_SECONDS
 from namesrv.server.arrived_input import ArrivedInput
 from namesrv.server.process_stops import ProcessStops
 from namesrv.state.sd_notify import ServiceManager

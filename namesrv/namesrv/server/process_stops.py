@@ -3,7 +3,7 @@
 import math
 from typing import Final
 
-from namesrv.routeinfo.liveness import LONGEST_TICK_SECONDS, stopped_seconds
+from namesrv.routeinfo.tables.liveness import LONGEST_TICK_SECONDS, stopped_seconds
 from namesrv.state.expected_back import RECONNECTION_SECONDS
 from namesrv_runtime.clock import Clock
 

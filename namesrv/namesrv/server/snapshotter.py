@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from namesrv.context import Namesrv
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
-from namesrv.routeinfo.write_removal import RemovalEnd, removal_ends
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.tables.write_removal import RemovalEnd, removal_ends
 from namesrv.state import snapshot
 from namesrv.state.snapshot import ExpectedBroker, Snapshot
 from namesrv_runtime.log import event

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Final
 
-from namesrv.routeinfo.records import RouteOptions
+from namesrv.routeinfo.tables.records import RouteOptions
 from namesrv.settings.model import Settings
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from namesrv.routeinfo.liveness import WaitClock
+from namesrv.routeinfo.tables.liveness import WaitClock
 from namesrv.state.expected_back import BrokersExpectedBack
 from namesrv.state.snapshot import Readiness
 from namesrv_runtime.clock import Clock

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sized
 from typing import Final
 
-from namesrv.routeinfo.effects import Effect, Evicted, Registered
-from namesrv.routeinfo.liveness import NEVER
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.rules import TableLimits
+from namesrv.routeinfo.tables.effects import Effect, Evicted, Registered
+from namesrv.routeinfo.tables.liveness import NEVER
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.state.snapshot import ExpectedBroker
 
 # Time after which a broker that lost its connection has registered again: RocketMQ's brokers register every 30 s, and

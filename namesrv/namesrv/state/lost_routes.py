@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from namesrv.routeinfo.effects import Effect, Evicted, RouteChanged
+from namesrv.routeinfo.tables.effects import Effect, Evicted, RouteChanged
 from namesrv_runtime.clock import Clock
 
 MAX_LOSSES: Final = 1000

@@ -14,8 +14,8 @@ from typing import Final, Self
 
 import msgspec
 
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
-from namesrv.routeinfo.write_removal import RemovalEnd
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.tables.write_removal import RemovalEnd
 from namesrv_remoting.codes import MASTER_ID
 from namesrv_runtime.durable_file import SealedFileError, keep_copy, remove_leftovers, unseal, write_sealed
 from namesrv_runtime.log import event

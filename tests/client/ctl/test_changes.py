@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.routeinfo.rows import queues_of
+from namesrv.routeinfo.tables.rows import queues_of
 from namesrv_remoting.codes import RequestCode
 from tests.support.agents import real, registrations
 from tests.support.apache_server import ApacheFront

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import httpx2
 import pytest
 
-from namesrv.routeinfo.rows import queues_of
+from namesrv.routeinfo.tables.rows import queues_of
 from namesrv_console.access.settings import AccessSettings
 from namesrv_console.actions.kinds import ACTIONS
 from namesrv_remoting.aio.credentials import SigningSettings

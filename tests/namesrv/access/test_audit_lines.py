@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.access.audit_lines import AuditLines, Change, KVChanged, Refusal, RepeatedChange
-from namesrv.routeinfo.effects import Registered, RouteChanged, WritePermissionChanged
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
-from namesrv.routeinfo.rows import RowChange, TopicRow
+from namesrv.routeinfo.tables.effects import Registered, RouteChanged, WritePermissionChanged
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.tables.rows import RowChange, TopicRow
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_runtime.line_log.queue import Item
 

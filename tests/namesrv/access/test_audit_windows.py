@@ -17,8 +17,8 @@ from namesrv.access.audit_windows import (
     RegistrationWindow,
     is_registration,
 )
-from namesrv.routeinfo.effects import Evicted, Registered, WritePermissionChanged
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.tables.effects import Evicted, Registered, WritePermissionChanged
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo
 
 WHO: dict[str, Any] = {"account": "orders", "peer": "10.0.0.1:1", "proxied": None, "certificate": []}
 

@@ -6,7 +6,7 @@ import pytest
 
 from namesrv.access import reservations
 from namesrv.access.reservations import Occupant, Place, Reservations, outranks
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv_remoting.access import Permission, parse_access_file
 from tests.namesrv.access.test_attacks import NO_PERMISSION
 from tests.support.fake_clock import until

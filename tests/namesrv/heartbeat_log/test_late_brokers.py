@@ -3,8 +3,8 @@
 import pytest
 
 from namesrv.heartbeat_log.late_brokers import LateBrokers
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.tables.route_tables import RouteTables
 from tests.support.steps import finished
 
 KEY = BrokerAddrInfo("cluster-1", "10.0.0.1:10911")

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.heartbeat_log.lines import EffectLine, EventLine, HeartbeatLines, RoutesPublished
-from namesrv.routeinfo.effects import Evicted, Registered
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
-from namesrv.routeinfo.rows import TopicRow, grouped_by_row
+from namesrv.routeinfo.tables.effects import Evicted, Registered
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.tables.rows import TopicRow, grouped_by_row
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_runtime.line_log.queue import Item
 

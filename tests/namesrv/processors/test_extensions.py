@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from namesrv import version
-from namesrv.routeinfo import effects
-from namesrv.routeinfo.effects import Effect
+from namesrv.routeinfo.tables import effects
+from namesrv.routeinfo.tables.effects import Effect
 from namesrv_remoting.bodies.extensions import EVENT_TYPES
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.requests import REQUESTS

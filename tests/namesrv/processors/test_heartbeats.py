@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv.routeinfo.tables.records import BrokerAddrInfo
 from tests.support.fake_clock import settle
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (

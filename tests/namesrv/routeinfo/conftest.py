@@ -2,7 +2,8 @@
 
 import pytest
 
-from namesrv.routeinfo import checks, revisions, rows, shares, topic_table, topics
+from namesrv.routeinfo import checks, shares, topics
+from namesrv.routeinfo.tables import revisions, rows, topic_table
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.routeinfo.manager import REMOVALS_AT_ONCE
-from namesrv.routeinfo.records import Registration
-from namesrv.routeinfo.rows import CHUNK_TOPICS, RowChange, RowChanges
+from namesrv.routeinfo.tables.records import Registration
+from namesrv.routeinfo.tables.rows import CHUNK_TOPICS, RowChange, RowChanges
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from namesrv.state.watchers import SharedResponses

@@ -2,11 +2,11 @@
 
 import pytest
 
-from namesrv.routeinfo.effects import MinBrokerIdChanged
 from namesrv.routeinfo.eviction import plan_removal, silent_brokers
-from namesrv.routeinfo.records import BrokerAddrInfo, RouteOptions
-from namesrv.routeinfo.rows import CHUNK_TOPICS
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables.effects import MinBrokerIdChanged
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, RouteOptions
+from namesrv.routeinfo.tables.route_tables import RouteTables
+from namesrv.routeinfo.tables.rows import CHUNK_TOPICS
 from tests.support.route_builders import key, registration, remove, tables_of
 from tests.support.steps import steps_and_result
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS
-from namesrv.routeinfo.effects import (
+from namesrv.routeinfo.manager import OTHER_CONNECTION_NOTE_SECONDS, RouteInfoManager
+from namesrv.routeinfo.rules import TableQuotas, TakeoverPolicy
+from namesrv.routeinfo.tables.connections import MAX_OTHER_CONNECTIONS
+from namesrv.routeinfo.tables.effects import (
     Effect,
     Evicted,
     Fenced,
@@ -20,11 +22,16 @@ from namesrv.routeinfo.effects import (
     Unregistered,
     WritePermissionChanged,
 )
-from namesrv.routeinfo.liveness import NEVER, LivenessClock
-from namesrv.routeinfo.manager import OTHER_CONNECTION_NOTE_SECONDS, RouteInfoManager
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason, RegisterResult, Registration, RouteOptions
-from namesrv.routeinfo.rules import TableQuotas, TakeoverPolicy
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables.liveness import NEVER, LivenessClock
+from namesrv.routeinfo.tables.records import (
+    BrokerAddrInfo,
+    BrokerLiveInfo,
+    Reason,
+    RegisterResult,
+    Registration,
+    RouteOptions,
+)
+from namesrv.routeinfo.tables.route_tables import RouteTables
 from namesrv_remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
 from namesrv_remoting.codes import PERM_WRITE
 from namesrv_remoting.errors import BadRequestError, SystemBusyError

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from namesrv.routeinfo.checks import check_topics
-from namesrv.routeinfo.connections import OtherConnection
-from namesrv.routeinfo.effects import MinBrokerIdChanged, OverQuota
-from namesrv.routeinfo.records import Registration, RouteOptions
 from namesrv.routeinfo.registration import plan_registration
-from namesrv.routeinfo.rows import CHUNK_TOPICS
 from namesrv.routeinfo.rules import TableQuotas, TakeoverPolicy
 from namesrv.routeinfo.shares import over_quota
+from namesrv.routeinfo.tables.connections import OtherConnection
+from namesrv.routeinfo.tables.effects import MinBrokerIdChanged, OverQuota
+from namesrv.routeinfo.tables.records import Registration, RouteOptions
+from namesrv.routeinfo.tables.rows import CHUNK_TOPICS
 from namesrv.routeinfo.takeovers import replaced_by, takeover_by
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_remoting.codes import STALE_FIELD

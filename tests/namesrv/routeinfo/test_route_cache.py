@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.records import RouteOptions
 from namesrv.routeinfo.route_cache import RESPONSE_BYTES, ResponseMemory, RouteCache
 from namesrv.routeinfo.routes import RouteInputs
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables.records import RouteOptions
+from namesrv.routeinfo.tables.route_tables import RouteTables
 from namesrv_remoting.address_views import AddressRule, AddressView
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.route import TopicRouteData

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from namesrv.routeinfo.records import Registration
 from namesrv.routeinfo.rules import LimitExceededError, TableLimits
 from namesrv.routeinfo.shares import Holdings, Owner, Sizes, check_shares, share_of
-from namesrv.routeinfo.tables import Changes, RouteTables
+from namesrv.routeinfo.tables.records import Registration
+from namesrv.routeinfo.tables.route_tables import Changes, RouteTables
 from tests.support.route_builders import ROOMY, registration, rules, tables_of
 from tests.support.steps import finished
 

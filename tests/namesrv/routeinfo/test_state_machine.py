@@ -25,9 +25,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from namesrv.routeinfo.effects import Evicted, Registered, RouteChanged
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables.effects import Evicted, Registered, RouteChanged
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration
+from namesrv.routeinfo.tables.route_tables import RouteTables
 from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.register import RegisterBrokerBody

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.effects import MinBrokerIdChanged
+from namesrv.routeinfo.tables.effects import MinBrokerIdChanged
 from namesrv.server.effects import MAX_NOTICES, MAX_NOTIFIED, NOTICE_SECONDS, EffectSink
 from namesrv_remoting.codes import FLAG_ONEWAY
 from tests.support.dead_ends import full_queue, refusing_port

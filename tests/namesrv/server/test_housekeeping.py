@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from namesrv.net.fairness.read_shares import LEAST_SHARE
-from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv.routeinfo.tables.records import BrokerAddrInfo
 from namesrv.server.arrived_input import ArrivedInput
 from namesrv.server.housekeeping import Housekeeping
 from namesrv.server.process_stops import ProcessStops

@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv.routeinfo.liveness import LONGEST_TICK_SECONDS
+from namesrv.routeinfo.tables.liveness import LONGEST_TICK_SECONDS
 from namesrv.server.process_stops import ProcessStops
 from tests.support.fake_clock import FakeClock
 

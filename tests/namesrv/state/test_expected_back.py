@@ -2,9 +2,9 @@
 
 import pytest
 
-from namesrv.routeinfo.effects import Effect, Evicted, Registered
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason
 from namesrv.routeinfo.rules import TableLimits
+from namesrv.routeinfo.tables.effects import Effect, Evicted, Registered
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo, Reason
 from namesrv.state.expected_back import BrokersExpectedBack
 from tests.support.fake_clock import FakeClock
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from namesrv.routeinfo.effects import Evicted, RouteChanged
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.tables.effects import Evicted, RouteChanged
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.state.lost_routes import LostRoute, LostRoutes
 from tests.support.fake_clock import FakeClock
 

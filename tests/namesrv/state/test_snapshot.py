@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.routeinfo.write_removal import RemovalEnd
+from namesrv.routeinfo.tables.write_removal import RemovalEnd
 from namesrv.state.snapshot import ExpectedBroker, Readiness, Snapshot, decode, load, save
 from namesrv_runtime.durable_file import SealedFileError, seal
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from namesrv.routeinfo.rows import CHUNK_TOPICS, row_with
-from namesrv.routeinfo.topic_table import NewMappings, NewRows, PreparedTopics, TopicTable
+from namesrv.routeinfo.tables.rows import CHUNK_TOPICS, row_with
+from namesrv.routeinfo.tables.topic_table import NewMappings, NewRows, PreparedTopics, TopicTable
 from namesrv_remoting.bodies.topic import TopicConfig, TopicQueueMappingInfo
 from tests.support.steps import finished
 

@@ -6,7 +6,7 @@ A registration whose digest equals that of the broker's last one would change no
 
 from dataclasses import dataclass
 
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo
 
 
 @dataclass(slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 import pytest
 
-from namesrv.routeinfo.revisions import DEFAULT_SPARE_TOPICS, RouteRevisions
-from namesrv.routeinfo.rows import CHUNK_TOPICS, RowChange, RowChanges, TopicRow
+from namesrv.routeinfo.tables.revisions import DEFAULT_SPARE_TOPICS, RouteRevisions
+from namesrv.routeinfo.tables.rows import CHUNK_TOPICS, RowChange, RowChanges, TopicRow
 from tests.support.steps import finished, steps_and_result
 
 TOPICS = ["a", "b", "c"]

@@ -1,11 +1,11 @@
-"""Shared rows of topics, and steps from row to row: the invariants of `namesrv.routeinfo.rows`."""
+"""Shared rows of topics, and steps from row to row: the invariants of `namesrv.routeinfo.tables.rows`."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.routeinfo import rows
-from namesrv.routeinfo.rows import (
+from namesrv.routeinfo.tables import rows
+from namesrv.routeinfo.tables.rows import (
     NextRows,
     RowChanges,
     TopicRow,

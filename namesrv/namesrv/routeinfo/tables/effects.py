@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from msgspec import to_builtins
 
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason
-from namesrv.routeinfo.rows import QueueRow, RowChange, difference, queues_of
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo, Reason
+from namesrv.routeinfo.tables.rows import QueueRow, RowChange, difference, queues_of
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses
 from namesrv_remoting.codes import HEARTBEAT_SECONDS
 from namesrv_remoting.requests import AccessClass

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from namesrv.routeinfo.connections import BrokerConnections
-from namesrv.routeinfo.effects import MinBrokerIdChanged
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
-from namesrv.routeinfo.revisions import DEFAULT_SPARE_TOPICS, RouteRevisions
-from namesrv.routeinfo.topic_table import NewMappings, NewRows, PreparedTopics, TopicTable
-from namesrv.routeinfo.versions import RegistrationDigests, TableVersions
-from namesrv.routeinfo.write_removal import WriteRemoval
+from namesrv.routeinfo.tables.connections import BrokerConnections
+from namesrv.routeinfo.tables.effects import MinBrokerIdChanged
+from namesrv.routeinfo.tables.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.tables.revisions import DEFAULT_SPARE_TOPICS, RouteRevisions
+from namesrv.routeinfo.tables.topic_table import NewMappings, NewRows, PreparedTopics, TopicTable
+from namesrv.routeinfo.tables.versions import RegistrationDigests, TableVersions
+from namesrv.routeinfo.tables.write_removal import WriteRemoval
 from namesrv_remoting.address_views import BrokerIdentity
 from namesrv_remoting.bodies.advertised import NOTHING_ADVERTISED, AdvertisedAddresses
 from namesrv_remoting.bodies.base import Steps

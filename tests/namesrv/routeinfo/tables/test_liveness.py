@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.routeinfo.liveness import MAX_CREDIT_SECONDS, LivenessClock, stopped_seconds
+from namesrv.routeinfo.tables.liveness import MAX_CREDIT_SECONDS, LivenessClock, stopped_seconds
 from tests.support.fake_clock import FakeClock
 
 # the default, and one that a broker asked for

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import pytest
 
-from namesrv.routeinfo.liveness import NEVER
-from namesrv.routeinfo.records import BrokerLiveInfo, Reason
-from namesrv.routeinfo.write_removal import RemovalEnd, WriteRemoval, ended_removals, removal_ends
+from namesrv.routeinfo.tables.liveness import NEVER
+from namesrv.routeinfo.tables.records import BrokerLiveInfo, Reason
+from namesrv.routeinfo.tables.write_removal import RemovalEnd, WriteRemoval, ended_removals, removal_ends
 
 
 class Left(NamedTuple):

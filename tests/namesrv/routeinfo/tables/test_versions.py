@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from namesrv.routeinfo.records import BrokerLiveInfo
-from namesrv.routeinfo.versions import TableVersions
+from namesrv.routeinfo.tables.records import BrokerLiveInfo
+from namesrv.routeinfo.tables.versions import TableVersions
 from tests.support.route_builders import key
 
 LIVE = BrokerLiveInfo("b1", 0, 100.0, 120.0, None, 1, None, 7, account="Ann")

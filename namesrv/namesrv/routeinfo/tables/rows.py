@@ -2,7 +2,7 @@
 
 Nearly all topics of a broker have the same queues on the same brokers, and change together. So topics share row
 objects: the row that follows a row in a change is computed once, for all topics that share the row.
-tests/namesrv/routeinfo/test_rows.py shows these invariants:
+tests/namesrv/routeinfo/tables/test_rows.py shows these invariants:
 
 1. Topics that share a row have the same queues. A row's queues never change: another row takes its place.
 2. A change gives new rows to all topics whose routes change, even if their queues stay the same, and to no other.

@@ -20,8 +20,8 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from namesrv.routeinfo.liveness import NEVER
-from namesrv.routeinfo.records import BrokerLiveInfo, Reason
+from namesrv.routeinfo.tables.liveness import NEVER
+from namesrv.routeinfo.tables.records import BrokerLiveInfo, Reason
 from namesrv_remoting.codes import MASTER_ID
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, repeat
 from typing import Final
 
-from namesrv.routeinfo.rows import CHUNK_TOPICS, RowChanges, TopicRow
+from namesrv.routeinfo.tables.rows import CHUNK_TOPICS, RowChanges, TopicRow
 from namesrv_remoting.bodies.base import Steps, chunked
 
 # Number of topics without a route whose last change is remembered; a client whose revision is older than a dropped one

@@ -28,7 +28,7 @@ from itertools import chain, repeat
 from operator import attrgetter, is_
 from typing import Final, TypeAlias, cast
 
-from namesrv.routeinfo.rows import (
+from namesrv.routeinfo.tables.rows import (
     CHUNK_TOPICS,
     IndexChange,
     NextRows,

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv.routeinfo.tables.records import BrokerAddrInfo
 
 # Connections per broker that are remembered besides its own. A hostile peer may name all brokers in heartbeats over all
 # of its connections; a broker that reconnects has two or three.

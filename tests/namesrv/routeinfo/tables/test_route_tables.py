@@ -6,12 +6,12 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from namesrv.routeinfo.records import RouteOptions
 from namesrv.routeinfo.registration import plan_registration
 from namesrv.routeinfo.routes import system_topics
-from namesrv.routeinfo.rows import RowChanges, TopicRow
-from namesrv.routeinfo.tables import Changes, RouteTables
-from namesrv.routeinfo.topic_table import SPARE_NAMES
+from namesrv.routeinfo.tables.records import RouteOptions
+from namesrv.routeinfo.tables.route_tables import Changes, RouteTables
+from namesrv.routeinfo.tables.rows import RowChanges, TopicRow
+from namesrv.routeinfo.tables.topic_table import SPARE_NAMES
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
 from namesrv_remoting.bodies.advertised import AdvertisedAddresses
 from namesrv_remoting.bodies.route import BrokerData
