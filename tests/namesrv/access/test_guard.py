@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from namesrv.access.quotas import Rank
-from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS
-from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv.routeinfo.tables.connections import MAX_OTHER_CONNECTIONS
+from namesrv.routeinfo.tables.records import BrokerAddrInfo
 from namesrv.server.reload import Reloader
 from namesrv.settings.flags import parse
 from namesrv.settings.sources import SettingsError, load
@@ -215,6 +215,8 @@ async def test_signed_frame_beyond_the_memory_limit_gets_busy(server: InProcess,
     await until(lambda: budget.used_bytes > used)
     await server.clock.advance(32)
     assert (await sender.receive()).code == 2
+    # The server answers the next request only when it has dropped the whole body, which must not be late.
+    assert (await sender.call(105, {"topic": "V"})).code == 17
     # The registration has expired unless the frame was a heartbeat.
     await server.clock.advance(30)
     assert (await (await server.connect()).call(105, {"topic": "T"})).code == (0 if is_alive else 17)
