@@ -19,7 +19,7 @@ cp -R runtime/namesrv_runtime remoting/namesrv_remoting namesrv/namesrv broker_a
 cp -R tests/conftest.py tests/support tests/golden tests/remoting "$scratch/tests/"
 cp -R tests/namesrv/conftest.py tests/namesrv/routeinfo tests/namesrv/processors "$scratch/tests/namesrv/"
 cp -R tests/client/routes "$scratch/tests/client/"
-cp tests/broker_agent/test_link.py tests/broker_agent/test_protocols.py tests/broker_agent/test_agent*.py "$scratch/tests/broker_agent/"
+cp tests/broker_agent/link/test_link.py tests/broker_agent/test_protocols.py tests/broker_agent/test_agent*.py "$scratch/tests/broker_agent/"
 cp pyproject.toml "$scratch/"
 # The tests of the wire read the examples in the manual.
 mkdir "$scratch/docs"

@@ -1,7 +1,7 @@
 """The broker agent: a library for broker processes that keeps the broker registered with every NameServer."""
 
 from namesrv_broker_agent.agent import BrokerAgent
-from namesrv_broker_agent.link_state import LinkCounts, ServerState
+from namesrv_broker_agent.link.state import LinkCounts, ServerState
 from namesrv_broker_agent.protocols import MasterInfo
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.status import AgentStatus

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
-from namesrv_broker_agent.link import report_bug
-from namesrv_broker_agent.link_state import ServerState
-from namesrv_broker_agent.links import ServerLinks
+from namesrv_broker_agent.link.link import report_bug
+from namesrv_broker_agent.link.links import ServerLinks
+from namesrv_broker_agent.link.state import ServerState
 from namesrv_broker_agent.own_broker import BrokerState, OwnBroker
 from namesrv_broker_agent.protocols import MasterInfo
 from namesrv_broker_agent.settings import AgentSettings, check_settings

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from namesrv_broker_agent.agent import BrokerAgent
-from namesrv_broker_agent.link_state import ServerState
+from namesrv_broker_agent.link.state import ServerState
 from namesrv_broker_agent.settings import AgentConfig, AgentSettings, ConfigFileError, doubts, read_config
 from namesrv_broker_agent.topics import TopicStateError, check_state_file
 from namesrv_remoting.aio.tls import TlsError

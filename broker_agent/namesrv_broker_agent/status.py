@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from namesrv_broker_agent.link_state import ServerState
+from namesrv_broker_agent.link.state import ServerState
 from namesrv_broker_agent.protocols import MasterInfo
 
 

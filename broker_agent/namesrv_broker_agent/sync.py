@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypedDict, Unpack
 
 from namesrv_broker_agent.agent import BrokerAgent
-from namesrv_broker_agent.link_state import ServerState
+from namesrv_broker_agent.link.state import ServerState
 from namesrv_broker_agent.own_broker import BrokerState
 from namesrv_broker_agent.protocols import MasterInfo
 from namesrv_broker_agent.settings import AgentSettings, check_settings

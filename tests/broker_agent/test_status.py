@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from namesrv_broker_agent import AgentStatus, LinkCounts, ServerState, SyncBrokerAgent, TopicConfig
-from namesrv_broker_agent.link_state import LinkState
+from namesrv_broker_agent.link.state import LinkState
 from namesrv_broker_agent.metrics import export_opentelemetry, export_prometheus
 from tests.support.agents import ADDR, CLUSTER, NAME, TOPICS, agent_settings, real
 from tests.support.exported import OpenTelemetry, scraped

@@ -78,7 +78,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an agent closes its old connection first",
-        "namesrv_broker_agent.link_connections",
+        "namesrv_broker_agent.link.connections",
         "        self._former, self._client = former, client\n",
         "        self._former, self._client = former, client\n        await self.close_earlier()\n",
     ),
@@ -177,13 +177,13 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an agent leaves its old connection open",
-        "namesrv_broker_agent.link_connections",
+        "namesrv_broker_agent.link.connections",
         "            await _shut_down(client)\n",
         "            pass\n",
     ),
     Mutation(
         "an agent stops trying after failures",
-        "namesrv_broker_agent.link",
+        "namesrv_broker_agent.link.link",
         "            await self._clock.sleep(self._retries.pause_seconds())\n",
         "            if self.monotonic_state.counts.failures > 3:\n                return\n"
         "            await self._clock.sleep(self._retries.pause_seconds())\n",

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Final
 
 from namesrv_client.routes.response import Receive, RouteResponse
-from namesrv_client.routes.server import SERVER_FAILED, Server
+from namesrv_client.routes.servers.server import SERVER_FAILED, Server
 from namesrv_client.routes.sync_point import SyncPoint
 from namesrv_remoting.bodies.extensions import MAX_PULLED_TOPICS, PullRoutesRequest
 from namesrv_remoting.errors import (

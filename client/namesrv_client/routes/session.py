@@ -10,11 +10,17 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from namesrv_client.routes.batches import FullRequests, TimeLimit, TopicErrors, may_concern_a_topic, request_changes
-from namesrv_client.routes.failover import CallFailedError, CallRefusedError, Failover, UndecidedError, count_failure
 from namesrv_client.routes.response import Receive, RouteResponse
 from namesrv_client.routes.route import RouteUnavailableError
-from namesrv_client.routes.server import Server
-from namesrv_client.routes.server_order import ServerOrder
+from namesrv_client.routes.servers.failover import (
+    CallFailedError,
+    CallRefusedError,
+    Failover,
+    UndecidedError,
+    count_failure,
+)
+from namesrv_client.routes.servers.order import ServerOrder
+from namesrv_client.routes.servers.server import Server
 from namesrv_client.routes.status import ServerStatus, WatchStatus
 from namesrv_client.routes.sync_point import SyncPoint
 from namesrv_client.settings import ClientSettings

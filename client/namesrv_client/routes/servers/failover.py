@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from namesrv_client.routes.route import RouteUnavailableError
-from namesrv_client.routes.server import SERVER_FAILED, Server
-from namesrv_client.routes.server_order import ServerOrder
+from namesrv_client.routes.servers.order import ServerOrder
+from namesrv_client.routes.servers.server import SERVER_FAILED, Server
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.errors import (
     ConnectError,

@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Final
 
-from namesrv_broker_agent.link_connections import LinkConnections
-from namesrv_broker_agent.link_registration import LinkRegistration
-from namesrv_broker_agent.link_state import LinkState, ServerState, Status
+from namesrv_broker_agent.link.connections import LinkConnections
+from namesrv_broker_agent.link.registration import LinkRegistration
+from namesrv_broker_agent.link.retries import Retries
+from namesrv_broker_agent.link.state import LinkState, ServerState, Status
 from namesrv_broker_agent.own_broker import OwnBroker, Role
 from namesrv_broker_agent.protocols import BrokerProtocol, MasterInfo, RegistrationResponse
-from namesrv_broker_agent.retries import Retries
 from namesrv_broker_agent.topics import TopicChange, TopicSnapshot
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols

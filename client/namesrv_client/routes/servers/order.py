@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from namesrv_client.routes.server import Server
+from namesrv_client.routes.servers.server import Server
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_runtime.clock import Clock

@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from namesrv_client.routes.identity import Protocol, ServerIdentity
 from namesrv_client.routes.response import RouteResponse
-from namesrv_client.routes.server_record import ServerRecord
+from namesrv_client.routes.servers.identity import Protocol, ServerIdentity
+from namesrv_client.routes.servers.record import ServerRecord
 from namesrv_client.routes.status import ServerStatus
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.client import RemotingClient

@@ -1,6 +1,6 @@
 """The broker's registration with one server: accepted topics, refused ones, and the next registration."""
 
-from namesrv_broker_agent.link_registration import LinkRegistration
+from namesrv_broker_agent.link.registration import LinkRegistration
 from namesrv_broker_agent.own_broker import Role
 from namesrv_broker_agent.topics import TopicChange, TopicSnapshot
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig

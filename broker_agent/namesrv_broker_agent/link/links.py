@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from functools import partial
 
-from namesrv_broker_agent.link import ServerLink
-from namesrv_broker_agent.link_state import Status
+from namesrv_broker_agent.link.link import ServerLink
+from namesrv_broker_agent.link.state import Status
 from namesrv_broker_agent.own_broker import OwnBroker
 from namesrv_broker_agent.topics import TopicChange
 from namesrv_remoting.aio.server_protocols import ServerProtocols

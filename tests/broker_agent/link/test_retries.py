@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_broker_agent.retries import Retries
+from namesrv_broker_agent.link.retries import Retries
 from namesrv_remoting.errors import (
     ConnectError,
     ConnectionClosedError,

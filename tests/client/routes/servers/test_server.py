@@ -9,8 +9,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from namesrv_client.routes.identity import Protocol, ServerIdentity
-from namesrv_client.routes.server import Server
+from namesrv_client.routes.servers.identity import Protocol, ServerIdentity
+from namesrv_client.routes.servers.server import Server
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.codes import FLAG_RESPONSE
 from namesrv_remoting.errors import (

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from namesrv_broker_agent.link_connections import LinkConnections
+from namesrv_broker_agent.link.connections import LinkConnections
 from namesrv_broker_agent.own_broker import OwnBroker
 from namesrv_broker_agent.topics import BrokerTopics
 from namesrv_remoting.aio.client import RemotingClient
