@@ -39,7 +39,7 @@ class LineLog:
         # puts an item; called directly, because there may be a hundred thousand heartbeats a second
         self.put: Callable[[Item | Light], None] = self._queue.put
         self._files = files
-        self._closing = threading.Event()
+        closing = threading.Event()
 
         def report_named(level: int, event: str, fields: dict[str, Any]) -> None:
             report(level, f"{name}_{event}", fields)
@@ -47,13 +47,11 @@ class LineLog:
         self._archive = LineArchive(
             files,
             report_named,
-            closing=self._closing,
+            closing=closing,
             max_uncompressed=max_uncompressed,
             on_compressed=on_compressed,
         )
-        self._writer = LineWriter(
-            self._queue, files, encoder, report_named, closing=self._closing, archive=self._archive
-        )
+        self._writer = LineWriter(self._queue, files, encoder, report_named, closing=closing, archive=self._archive)
         # done when both threads have ended, or when one has raised an unexpected error
         self._ended: asyncio.Future[None]
 
@@ -90,8 +88,7 @@ class LineLog:
 
     async def close(self, seconds: float) -> bool:
         """Write the queued items and close the file; False if that took too long."""
-        self._writer.deadline = time.monotonic() + seconds
-        self._closing.set()
+        self._writer.stop(deadline=time.monotonic() + seconds)
         try:
             # The loop waits a little longer than the thread, which has the same deadline.
             async with asyncio.timeout(seconds + 2 * FLUSH_SECONDS):

@@ -74,7 +74,7 @@ class LineWriter:
     ) -> None:
         self.writes = WriteState()
         # the monotonic time at which failing writes are given up, once `closing` is set
-        self.deadline = float("inf")
+        self._deadline = float("inf")
         self._queue = queue
         self._files = files
         self._encoder = encoder
@@ -88,6 +88,11 @@ class LineWriter:
         self._line_bytes = _LONG_LINE_BYTES
         # the first line of the current file while it is not written yet
         self._opening = b""
+
+    def stop(self, deadline: float) -> None:
+        """Let `run` end when the queue is empty, or at this monotonic time if writes fail until then."""
+        self._deadline = deadline
+        self._closing.set()
 
     def run(self) -> None:
         """Write items until the log closes and the queue is empty, or the deadline has passed."""
@@ -150,7 +155,7 @@ class LineWriter:
                     fields = {"directory": self._files.directory, "error": error, "queued": self._queue.weight}
                     self._report(logging.ERROR, "not_written", fields)
                 if self._closing.wait(_RETRY_SECONDS):
-                    if time.monotonic() > self.deadline:
+                    if time.monotonic() > self._deadline:
                         return False
                     time.sleep(FLUSH_SECONDS)
             else:
