@@ -2,11 +2,14 @@
 
 Dispatcher, access rules, quotas, metrics and tests read this table. A new kind of request needs, in this order:
 
-1. a number in `codes`, and a row here; an extension with a body also a struct in `bodies.extensions`;
-2. a handler in namesrv/namesrv/processors/, with a row in `table.py` there;
-3. a call in the program that sends it: client/namesrv_client/ctl/nameserver.py for requests of operators;
+1. a number in `codes`, and a row here; for ext fields a header in `headers`, and their values for fuzzing in
+   tests/fuzz/frames.py; for the body of an extension's request or response a struct in `bodies.extensions`;
+2. a handler in namesrv/namesrv/processors/, with a row in `table.py` there. The handler is in `extensions.py` for an
+   extension, and otherwise in the file of its sender. A handler that goes through the tables yields, and charges its
+   work to the peer's network, as in `topic_lists.py`;
+3. a call in the program that sends it, if one does: client/namesrv_client/ctl/nameserver.py for requests of operators;
 4. its number in the table of docs/protocol.md, unless a range there has it, and for an extension a row in the table of
-   namesrv/README.md. `python -m tests.docs.generated` writes docs/security.md.
+   namesrv/README.md. `python -m tests.docs.generated` writes the access classes in docs/security.md.
 """
 
 from collections.abc import Mapping
@@ -77,7 +80,7 @@ class RequestKind:
 
     @property
     def is_extension(self) -> bool:
-        """True for a request that exists only in the native protocol."""
+        """True for a request of this project and not of RocketMQ, which exists only in the native protocol."""
         return self.code >= FIRST_EXTENSION
 
     def values(self, command: RemotingCommand) -> tuple[ExtHeader | RequestBody, ...]:

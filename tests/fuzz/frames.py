@@ -70,8 +70,8 @@ _BROKER = {"brokerName": BROKER, "brokerAddr": ADDR, "clusterName": CLUSTER, "br
 _OF_AGENT = {**_BROKER, "?agentId": ("a1", "a2", ""), "?registrationSeq": (0, 1, 2)}
 _KV = {"namespace": ("ORDER_TOPIC_CONFIG", "ns"), "key": TOPIC, "value": ("b0:4", "v")}
 _TOPIC = {"topic": TOPIC, "?clusterName": CLUSTER}
-# code -> ext fields
-_FIELDS: Mapping[int, Mapping[str, Any]] = {
+# code -> ext fields; `compressed` of a registration is chosen with the body
+FIELDS: Mapping[int, Mapping[str, Any]] = {
     **dict.fromkeys((100, 101, 102, 219), _KV),
     **dict.fromkeys((205, 322, 327, 901), _BROKER),
     **dict.fromkeys((104, 904), _OF_AGENT),
@@ -156,7 +156,7 @@ def request(dice: Dice) -> bytes:
     code = dice.pick(CODES)
     serialize_type = dice.pick((JSON, JSON, BINARY, NATIVE, NATIVE))
     version = dice.pick(ODD_VERSIONS if dice.one_in(30) else VERSIONS)
-    ext: dict[str, Any] | None = _draw(dice, _FIELDS.get(code, {}))
+    ext: dict[str, Any] | None = _draw(dice, FIELDS.get(code, {}))
     if ext and dice.one_in(12):
         del ext[dice.pick(tuple(ext))]
     if dice.one_in(6):
