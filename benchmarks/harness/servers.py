@@ -39,7 +39,7 @@ _FLAGS: Final = (
 # Prefixes of environment variables that configure our programs, RocketMQ or a JVM.
 _CONFIGURING: Final = ("NAMESRV_", "ROCKETMQ_", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
-# All load comes from one address, which may use the whole of what addresses share.
+# Crowds come from one address, which may use the whole of what addresses share.
 WITHOUT_SHARES: Final = ("--share-per-ip-percent", "100")
 
 # As by default, a restarted server serves no routes before its brokers are back.

@@ -42,6 +42,7 @@ enum {
     FRAME_LIMIT = 1 << 18,
     READ_AT_ONCE = 256 * 1024,
     CONNECT_SECONDS = 5, /* a listener that is full for longer than this is a failure */
+    FIRST_ADDRESS = 0x7f010001, /* 127.1.0.1 */
     GRACE_SECONDS = 60,  /* for connecting and watching, in addition to the time of the measurement */
     SETTLE_MS = 300,     /* until the watchers' requests have arrived, which have no response yet; */
     SETTLE_EACH_MS = 1,  /* and for each watcher so much longer */
@@ -368,6 +369,14 @@ static uint64_t run_until(uint64_t began, uint64_t until) {
     return now;
 }
 
+/* Each connection has an address of its own in 127.1.0.0/16, as the clients of an installation have: a server may divide
+ * its time between addresses. */
+static void bind_own_address(int fd) {
+    static uint32_t next = FIRST_ADDRESS;
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(next++)};
+    if (bind(fd, (struct sockaddr *)&own, sizeof own)) quit(1, "bind: %s", strerror(errno));
+}
+
 static void connect_peer(Peer *peer) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)options.port)};
     struct timeval patience = {.tv_sec = CONNECT_SECONDS};
@@ -378,6 +387,7 @@ static void connect_peer(Peer *peer) {
     if (peer->fd < 0) quit(1, "socket: %s", strerror(errno));
     setsockopt(peer->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(peer->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    bind_own_address(peer->fd);
     if (connect(peer->fd, (struct sockaddr *)&to, sizeof to))
         quit(1, "cannot connect to 127.0.0.1:%ld: %s", options.port,
              errno == EINPROGRESS ? "not accepted in time" : strerror(errno));
