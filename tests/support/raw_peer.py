@@ -5,6 +5,7 @@ import socket
 import struct
 from typing import Self
 
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.spelling import Response, read_response
 
 
@@ -24,9 +25,14 @@ class Connection:
         return word >> 24, rest[: word & 0xFFFFFF], rest[word & 0xFFFFFF :]
 
     async def at_end(self) -> bool:
-        """True when the other side ends the connection without sending anything more."""
+        """True when the other side ends the connection without sending anything more.
+
+        Raises:
+            TimeoutError: the connection stays open.
+        """
         try:
-            return await self.reader.read(1) == b""
+            async with asyncio.timeout(GUARD_SECONDS):
+                return await self.reader.read(1) == b""
         except ConnectionError:
             return True
 

@@ -1,6 +1,7 @@
 """Limits of connections and peers: amounts and timeouts.
 
-Fields without a default come from the daemon's settings; the other fields are constants that operators need not change.
+The daemon's settings give the fields without a default, and `client_max_age_seconds` (`Limits.of` in
+namesrv/settings/limits.py). The other fields are constants that operators need not change.
 """
 
 from dataclasses import dataclass

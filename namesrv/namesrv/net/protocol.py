@@ -96,7 +96,7 @@ class ConnectionOwner(Protocol):
         ...
 
     def may_be_idle(self, connection: "ServerConnection") -> bool:
-        """True for connections that registered a broker: the idle timeout does not apply to them."""
+        """True for connections over which a broker is registered: the idle timeout does not apply to them."""
         ...
 
     def assign_slot(self, connection: "ServerConnection") -> bool:

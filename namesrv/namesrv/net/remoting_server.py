@@ -39,7 +39,7 @@ class ConnectionObserver(Protocol):
         """A peer was refused, and its connection is being closed; or only a frame was refused, for lack of memory."""
 
     def may_be_idle(self, connection: ServerConnection) -> bool:
-        """True for connections that registered a broker: the idle timeout does not apply to them."""
+        """True for connections over which a broker is registered: the idle timeout does not apply to them."""
         ...
 
 
@@ -140,7 +140,7 @@ class RemotingServer:
         self.observer.connection_refused(connection, error)
 
     def may_be_idle(self, connection: ServerConnection) -> bool:
-        """True for connections that registered a broker, as the observer knows."""
+        """True for connections over which a broker is registered, as the observer knows."""
         return self.observer.may_be_idle(connection)
 
     async def _sweep(self, lateness: float) -> None:

@@ -7,7 +7,8 @@ it is a path, and into `_MAY_BE_EMPTY` if it may be empty. flags.py has names fo
 A changed setting takes effect in one of these ways:
 
 - `NEEDS_RESTART` in its type: after a restart.
-- a limit (limits.py): a reload changes it in the objects that enforce it.
+- a limit (`Limits.of` in settings/limits.py, which makes `ServerLimits` of net/limits.py, `TableLimits` and others): a
+  reload changes it in the objects that enforce it; `BOUNDS` in tests/namesrv/server/test_reload.py has a row for it.
 - a field of `LiveSettings` (live.py): a reload or a request changes it there.
 - all others: their readers read `RunningSettings.current` each time, or the reload (server/reload.py) calls them.
 """

@@ -23,6 +23,7 @@ Steps = list[bytes | float]
     [
         # clients of RocketMQ 5.x connect to every NameServer, and may send their first request two minutes later
         ({}, [120, 1], ("silent", "nothing received for 120 s")),
+        # LIMITS has no idle timeout
         ({}, [120, FRAME, 600], None),
         # the deadline begins with the first byte of the frame
         *(({}, [100, FRAME[:size], 10, 1], FIRST) for size in (1, 3, 7, 8, len(FRAME) - 1)),
@@ -30,7 +31,7 @@ Steps = list[bytes | float]
         # single bytes do not extend the deadline
         ({}, [*(step for at in range(10) for step in (FRAME[at : at + 1], 1)), 1], FIRST),
         ({}, [FRAME, *(step for at in range(30) for step in (FRAME[at : at + 1], 1)), 1], REST),
-        # after its first frame a peer may be silent for hours; expiry is the scan's task
+        # without an idle timeout a peer may be silent for hours after its first frame; expiry is the scan's task
         *(({}, [first, 600, FRAME], None) for first in (native_frame(ECHO, 7), json_frame(ECHO, 7, flag=ONEWAY))),
         ({}, [FRAME, 100, FRAME[:20], 30, 1], REST),
         ({}, [FRAME, 100, FRAME[:20], 30, FRAME[20:], 100], None),
