@@ -29,7 +29,7 @@ from tests.support.raw_peer import RawPeer
 # request codes of these servers
 ECHO = 1
 FAIL = 2
-# the daemon's limits, without those that only some tests set
+# the daemon's limits without an idle timeout, reserved slots and a limit for each address, which only some tests set
 LIMITS: Final = replace(
     Limits.of(Settings()).server, reserved_connections=0, max_connections_per_ip=0, idle_seconds=0.0
 )

@@ -2,7 +2,7 @@
 
 A new setting stands below the heading of --help to which it belongs, see `HEADINGS`. Its name also goes into `PATHS` if
 it is a path, and into `_MAY_BE_EMPTY` if it may be empty. flags.py has names for the values in --help.
-`python -m tests.docs.generated` writes docs/operating.md.
+`python -m tests.docs.generated` writes docs/operating.md, with the first sentence of the docstring.
 
 A changed setting takes effect in one of these ways:
 
