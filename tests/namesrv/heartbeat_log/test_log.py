@@ -269,6 +269,49 @@ async def test_served_records_end_with_their_connections(server: InProcess, monk
     assert list("ABABAB") == [line["topic"] for line in by_topic(await log_of(server), "served")]
 
 
+async def test_closed_connection_gives_up_no_pairs(server: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit the record of an open connection is emptied, since one of a closed connection is forgotten."""
+    monkeypatch.setattr("namesrv.heartbeat_log.served_revisions.MAX_SERVED_PAIRS", 3)
+    broker, closed, first, second = [await server.connect() for _ in range(4)]
+    await broker.register(BROKER, registration("A", "B", "C"))
+    for topic in "AB":
+        await pull(closed, topic)
+    await server.hang_up(closed)
+    for topic in "ABC":
+        await pull(first, topic)
+    await pull(second, "A")
+
+    assert [server.connection_of(client).peer.served for client in (first, second)] == [{}, {"A": 1}]
+
+
+async def test_response_to_a_closed_connection_is_not_logged(server: InProcess) -> None:
+    """The response does not arrive, and the connection has no record that would stay in memory."""
+    broker, client = await server.connect(), await server.connect()
+    await broker.register(BROKER, registration("A"))
+    connection, log = server.connection_of(client), server.namesrv.heartbeat_log
+    assert log is not None
+    await server.hang_up(client)
+    log.served(connection, "A", 1)
+    log.served_many(connection, [("A", 1)])
+
+    assert connection.peer.served is None
+    assert of(await log_of(server), "served") == []
+
+
+async def test_nothing_follows_the_last_line(server: InProcess) -> None:
+    """Events between the last line and the end of the process would begin another file."""
+    peer = await server.connect()
+    await peer.register(BROKER)
+    log = server.namesrv.heartbeat_log
+    assert log is not None
+    assert await log.close()
+    await send_heartbeat(peer)
+    await peer.call(UNREGISTER, BROKER.ext)
+
+    assert log.lines.queued == 0
+    assert (await log_of(server))[-1]["event"] == "stop"
+
+
 async def test_large_served_record_loses_its_first_pairs(server: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the limit a record with very many pairs gives up only as many as a step may remove."""
     monkeypatch.setattr("namesrv.heartbeat_log.served_revisions.MAX_SERVED_PAIRS", 4)
