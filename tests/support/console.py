@@ -56,7 +56,7 @@ class Tab:
 
     @property
     def parts(self) -> dict[str, str]:
-        """The last content received for each element id."""
+        """The last content received for each element id; a later part of an element does not change that element's."""
         return {name: html for message in self.messages for name, html in message.parts.items()}
 
     async def _receive(self) -> dict[str, Any]:

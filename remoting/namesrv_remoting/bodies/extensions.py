@@ -329,8 +329,9 @@ class LiveBroker(msgspec.Struct):
     expires_in_seconds: float | None = None
     expiry_seconds: float | None = None
     data_version: DataVersion | None = None
-    # of the whole broker group: number of topics, and whether an operator removed the write permission
+    # number of topics of the whole broker group on this server, system topics included
     topics: int | None = None
+    # whether an operator removed the write permission of the broker group
     write_removed: bool | None = None
     # a digest of the agent id, since a peer that knows the id could register in the agent's name
     agent_id: str | None = None

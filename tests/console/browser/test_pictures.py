@@ -78,7 +78,7 @@ def pictures(own: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "of", "size", "scheme"),
     [
-        # At the end the bar of the silent broker is nearly empty.
+        # The list comes last, when the bar of the silent broker has drained; in a run of this picture alone it is full.
         *((name, name, DESK, "light") for name in sorted(ADDRESSES, key="brokers".__eq__)),
         ("dark", "brokers", DESK, "dark"),
         ("phone", "brokers", PHONE, "light"),
