@@ -14,7 +14,7 @@ from namesrv_broker_agent import LinkCounts, TopicConfig
 from namesrv_remoting.codes import STALE_FIELD
 from tests.support import agents
 from tests.support.fake_clock import passing, settle, until
-from tests.support.scripted_server import ScriptedRequest
+from tests.support.scripted_server import Peer, ScriptedRequest
 
 REGISTER, UNREGISTER, HEARTBEAT = 103, 104, 904
 REFUNDS = TopicConfig("refunds", 2, 2)
@@ -263,6 +263,14 @@ async def test_lost_connection_ends_the_registration() -> None:
         assert await it.agent.registered() == 1
 
 
+async def connection_after(it: agents.Played, first: Peer) -> Peer:
+    """The agent's second connection, which it opens when its heartbeat over the first one gets no response."""
+    await it.clock.advance(14.25)
+    assert (await first.receive()).code == HEARTBEAT
+    await passing(it.clock, lambda: it.server.connections == 2)
+    return await it.server.accept()
+
+
 async def three_attempts_fail(it: agents.Played) -> None:
     """Close the agent's next three connections at once, and wait for the fourth."""
     for number in range(it.server.connections + 1, it.server.connections + 4):
@@ -295,10 +303,7 @@ async def test_attempts_without_a_connection_keep_the_one_that_may_have_the_regi
     """A slow server accepts a registration too late for the agent, and would evict the broker with its connection."""
     async with agents.played() as it:
         registered = await it.registers()
-        await it.clock.advance(14.25)
-        assert (await registered.receive()).code == HEARTBEAT
-        await passing(it.clock, lambda: it.server.connections == 2)
-        slow = await it.server.accept()
+        slow = await connection_after(it, registered)
         assert (await slow.receive()).code == REGISTER
         await three_attempts_fail(it)
         assert not slow.reader.at_eof()
@@ -314,10 +319,7 @@ async def test_refused_registration_keeps_the_former_connection() -> None:
     """A busy server would evict the broker with the connection over which it has the broker's registration."""
     async with agents.played() as it:
         former = await it.registers()
-        await it.clock.advance(14.25)
-        assert (await former.receive()).code == HEARTBEAT
-        await passing(it.clock, lambda: it.server.connections == 2)
-        current = await it.server.accept()
+        current = await connection_after(it, former)
         busy = agents.native_response(await current.receive(), 2, remark="too many requests; try again later")
         current.send(busy)
         await until(lambda: it.state.counts.refusals)
@@ -337,10 +339,7 @@ async def test_no_heartbeat_follows_a_connection_that_is_lost_after_the_registra
     """
     async with agents.played() as it:
         former = await it.registers()
-        await it.clock.advance(14.25)
-        assert (await former.receive()).code == HEARTBEAT
-        await passing(it.clock, lambda: it.server.connections == 2)
-        current = await it.server.accept()
+        current = await connection_after(it, former)
         current.send(agents.native_response(await current.receive(), 2, remark="too many requests; try again later"))
         await until(lambda: it.state.counts.refusals)
         # The registration is sent again when a heartbeat is due.
